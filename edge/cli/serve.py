@@ -78,9 +78,9 @@ docs/serve.md shows Home Assistant, Python and curl, docs/kiosk.md systemd.
 @options.system_options
 @heading(
     "Prompt",
-    option("--lock-system", is_flag=True, help="Refuse requests that would replace or go around the system prompt. "
-           "These have system messages, functions (tools), raw prompts or an answer to continue. Without this option, "
-           "a client's system message replaces that of --system."),
+    option("--lock-system", is_flag=True, help="Refuse requests that would replace or bypass the system prompt: those "
+           "with system messages, functions (tools), raw prompts or an answer to continue. Without this option, a "
+           "client's system message replaces that of --system."),
 )
 @options.model_option
 @options.model_options

@@ -68,7 +68,7 @@ class Chat:
         self.answer.get_by_role("button", name=name, exact=True).click()
         self.ended()
 
-    def hands(self) -> list[str]:
+    def actions(self) -> list[str]:
         """The buttons of the last answer, without those of its code."""
         return [each.inner_text() for each in self.answer.get_by_role("button").all()
                 if each.get_attribute("aria-label") != "Copy code"]

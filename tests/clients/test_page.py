@@ -147,14 +147,14 @@ def test_stop(chat: Chat, model: Model) -> None:
     chat.box.press("Enter")  # too early: it stays
     chat.switch("Stop")
     chat.says("You stopped this answer.")
-    assert chat.hands() == ["Copy", "Continue", "Another answer"]
+    assert chat.actions() == ["Copy", "Continue", "Another answer"]
     expect(chat.box).to_have_value("And then?")
     model.says(then="")
     chat.box.press("Enter")
     chat.says("The model is thinking")
     chat.box.press("Escape")
     chat.says("You stopped this answer.")
-    assert chat.hands() == ["Try again"]
+    assert chat.actions() == ["Try again"]
     chat.press("Try again")
     chat.says("Yes.")
     assert model.words()[-1] == "And then?"
@@ -240,7 +240,7 @@ def test_reload_in_the_middle_of_an_answer(chat: Chat, model: Model) -> None:
     chat.says("Half an")
     chat.says("This answer was not completed.")
     expect(chat.box).to_have_value("A draft")
-    assert chat.hands() == ["Copy", "Continue", "Another answer"]
+    assert chat.actions() == ["Copy", "Continue", "Another answer"]
     chat.press("Continue")
     assert model.words()[-2:] == ["And a coffee.", "Half an"]
 
@@ -293,7 +293,7 @@ def test_an_answer_goes_on_while_another_conversation_is_shown(chat: Chat, model
     chat.say("A coffee.")
     chat.list.get_by_role("button", name="Two teas.").click()
     chat.says("From here.")
-    assert chat.hands() == ["Copy", "Another answer"]
+    assert chat.actions() == ["Copy", "Another answer"]
     model.says("Half", then="")
     chat.ask("And a scone.")
     chat.says("Half")
@@ -408,7 +408,7 @@ def test_thirty_long_turns(page: Any, url: str) -> None:
     chat.settings(Longest_answer="60")
     for n in range(30):
         chat.say(f"Question {n}: " + "two teas and a scone " * 12)
-        assert "Answer:" in chat.answer.inner_text() and "Try again" not in chat.hands(), chat.answer.inner_text()
+        assert "Answer:" in chat.answer.inner_text() and "Try again" not in chat.actions(), chat.answer.inner_text()
     expect(chat.questions).to_have_count(30)
     expect(page.get_by_text("The model no longer sees what is above this line.")).to_have_count(1)
     expect(page.get_by_role("meter", name="Context")).to_be_visible()
@@ -568,14 +568,14 @@ def test_a_server_that_hangs_is_killed_and_comes_back(page: Any) -> None:
         finally:
             process.send_signal(signal.SIGCONT)
         chat.press("Try again")
-        assert chat.hands() == ["Copy", "Another answer"]
+        assert chat.actions() == ["Copy", "Another answer"]
         process.kill()
         process.wait()
         chat.say("And a coffee.")
         chat.says("not reachable")
     with serve("--port", url.rpartition(":")[2]):
         chat.press("Try again")
-        assert chat.hands() == ["Copy", "Another answer"]
+        assert chat.actions() == ["Copy", "Another answer"]
         chat.reload()
         expect(chat.questions).to_have_count(3)
 
@@ -593,7 +593,7 @@ def test_a_key_is_asked_for(page: Any) -> None:
         dialog.get_by_label("Key").fill("sesame")
         page.keyboard.press("Enter")
         chat.say("Two teas.")
-        assert chat.hands() == ["Copy", "Another answer"]
+        assert chat.actions() == ["Copy", "Another answer"]
 
 
 def test_locked_instructions(page: Any) -> None:
@@ -603,7 +603,7 @@ def test_locked_instructions(page: Any) -> None:
         chat.settings(Longest_answer="4")
         chat.say("Two teas and a scone, please.")
         chat.says("longest length")
-        assert chat.hands() == ["Copy", "Another answer"]
+        assert chat.actions() == ["Copy", "Another answer"]
         chat.button("Settings").click()
         expect(page.get_by_label("Temperature")).to_be_focused()
         expect(page.get_by_label("Instructions")).to_have_count(0)

@@ -109,7 +109,7 @@ function list() {
     title.append(make("small", {}, live(conversation.id) ? "answering…" : date));
     const item = make("li", { "data-id": conversation.id }, title);
     if (here) {
-      item.append(make("div", { class: "hands" },
+      item.append(make("div", { class: "actions" },
         button("Rename", () => rename(item)),
         ...[["md", "Markdown"], ["json", "JSON"]].map(([kind, name]) => button(name, () => save(state.conversation, kind),
           { "aria-label": `Save as ${name}`, title: `Save as ${name}` })),

@@ -3,7 +3,7 @@ import { messages, variant } from "./conversations.js";
 import { markdown } from "./markdown.js";
 import { Call, Failure, begin, model, readNothing } from "./model.js";
 import { $, button, copy, make, morph, sleep } from "./nodes.js";
-import { follow, sight } from "./sight.js";
+import { follow, scroll } from "./scroll.js";
 import { WORDS, filled } from "./words.js";
 
 const talk = $("talk"), text = () => $("text");
@@ -32,10 +32,10 @@ class View {
     this.question = make("div", { class: "words" });
     this.text = make("div", { class: "text" });
     this.note = make("p", { class: "note" });
-    this.hands = make("div", { class: "hands" });
-    this.own = make("div", { class: "hands" });
+    this.actions = make("div", { class: "actions" });
+    this.own = make("div", { class: "actions" });
     const said = who => make("span", { class: "visually-hidden" }, who + " ");
-    this.box = make("article", { class: "say assistant" }, said(WORDS.answer), this.text, this.note, this.hands);
+    this.box = make("article", { class: "say assistant" }, said(WORDS.answer), this.text, this.note, this.actions);
     talk.append(make("article", { class: "say user" }, said(WORDS.you), this.question, this.own), this.box);
     this.show();
   }
@@ -93,14 +93,14 @@ class View {
         ["Next", () => this.turnTo(shown + 1), shown + 1 < variants.length]);
     }
     if (face.tools && free) own.push(["Edit", () => edit(this, this.variant.question)]);
-    for (const [hands, all] of [[this.hands, found], [this.own, own]]) {
+    for (const [row, all] of [[this.actions, found], [this.own, own]]) {
       const names = all.map(([name, , on]) => name + on).join();
-      if (names === hands.dataset.names) continue; // so that none loses the focus
-      hands.dataset.names = names;
-      const held = hands.contains(document.activeElement) && document.activeElement.textContent;
-      hands.replaceChildren(...all.map(([name, act, on = true]) =>
+      if (names === row.dataset.names) continue; // so that none loses the focus
+      row.dataset.names = names;
+      const held = row.contains(document.activeElement) && document.activeElement.textContent;
+      row.replaceChildren(...all.map(([name, act, on = true]) =>
         act ? button(name, act, on ? {} : { disabled: "" }) : make("span", {}, name)));
-      if (held) [...hands.querySelectorAll("button:enabled")].find(each => each.textContent === held)?.focus();
+      if (held) [...row.querySelectorAll("button:enabled")].find(each => each.textContent === held)?.focus();
     }
   }
   turnTo(n) {
@@ -137,7 +137,7 @@ export function show(conversation) {
   turned = 0;
   slid();
   tools();
-  sight.following = views.length > 0;
+  scroll.following = views.length > 0;
   $("main").scrollTop = 0;
   follow();
 }
@@ -195,7 +195,7 @@ async function answer(view, again) {
   if (again) view.show();
   tools();
   busy(true);
-  sight.following = true;
+  scroll.following = true;
   view.begin();
   view.wait(WORDS.thinking);
   follow();

@@ -1,16 +1,16 @@
-// What is in sight: the end, while anything grows (an answer, the keyboard of a phone), until somebody scrolls up; else
-// the place that was read, also where a narrower window makes the lines above it longer.
+// Scrolling.  The end stays in sight while anything grows (an answer, the keyboard of a phone), until somebody scrolls
+// up; then the place that is read does, also where a narrower window makes the lines above it longer.
 import { $ } from "./nodes.js";
 
 const main = $("main"), talk = $("talk");
-export const sight = { following: true };
+export const scroll = { following: true };
 let before = 0, place = null, width = 0;
 export function follow() {
-  if (main.clientWidth !== width && !sight.following && place?.node.isConnected) {
+  if (main.clientWidth !== width && !scroll.following && place?.node.isConnected) {
     main.scrollTop += place.node.getBoundingClientRect().top - main.getBoundingClientRect().top - place.top;
   }
   width = main.clientWidth;
-  if (sight.following) main.scrollTop = main.scrollHeight;
+  if (scroll.following) main.scrollTop = main.scrollHeight;
   atEnd();
 }
 function atEnd() {
@@ -19,7 +19,7 @@ function atEnd() {
   return end;
 }
 main.addEventListener("scroll", () => {
-  sight.following = atEnd() || (sight.following && main.scrollTop >= before);
+  scroll.following = atEnd() || (scroll.following && main.scrollTop >= before);
   before = main.scrollTop;
   if (main.clientWidth !== width) return; // the browser did it, not the reader
   const { top } = main.getBoundingClientRect();
@@ -30,4 +30,4 @@ main.addEventListener("scroll", () => {
 });
 const sizes = new ResizeObserver(follow);
 for (const each of [main, talk]) sizes.observe(each);
-$("end").onclick = () => { sight.following = true; follow(); main.focus({ preventScroll: true }); };
+$("end").onclick = () => { scroll.following = true; follow(); main.focus({ preventScroll: true }); };
